@@ -185,6 +185,8 @@ def _headers(declaration: Declaration, options: Options) -> Headers | None:
     if headers.tracestate and not headers.traceparent:
         message = "option tracestate of a job needs the option traceparent, which it adds to"
         raise ValidationError(message)
+    if declaration.events:
+        headers = structs.replace(headers, tells_all=True)
     return None if headers == NO_HEADERS else check_headers(headers)
 
 

@@ -40,6 +40,8 @@ class TaskOptions(TypedDict, total=False):
     tags: Sequence[str]
     sla: Duration
     """How long after its enqueue a job should have ended."""
+    events: bool
+    """Whether enqueues, starts and successes of its jobs are events, besides all that goes wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +70,8 @@ class Declaration:
     tags: tuple[str, ...] = ()
     sla: float | None = None
     """Seconds after its enqueue in which a job should have ended."""
+    events: bool = False
+    """Whether the jobs tell all: their enqueues, starts and successes are events."""
 
     def dependency_of(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> str:
         """Return the dependency of a call; computed once, at enqueue."""
@@ -154,6 +158,7 @@ def declare(function: Callable[..., object], options: TaskOptions, policies: Map
         result_ttl=seconds(options.get("result_ttl", 0.0), f"result_ttl of task {name}"),
         tags=require_tags(options.get("tags", ()), f"tags of task {name}"),
         sla=seconds(options["sla"], f"sla of task {name}") if "sla" in options else None,
+        events=values.flag(options.get("events", False), f"events of task {name}", InvalidTask),
     )
 
 

@@ -8,8 +8,9 @@ import pytest
 from reprieve import Policy, Reprieve, clock
 from reprieve.cli.tail import MAX_SUCCESSES, NAMES, Successes, Watch, name_of, status_after
 from reprieve.core.events import Event
+from reprieve.core.headers import Headers
 from reprieve.core.job import Cause
-from reprieve.core.move import Dead, ManualRetry, Move, Park, Retry, Return, Snooze, Start, Succeed
+from reprieve.core.move import Dead, Enqueue, ManualRetry, Move, Park, Retry, Return, Snooze, Start, Succeed
 from reprieve.stores.open import open_store
 from reprieve.stores.protocol import Filter, Order, Page
 from reprieve.testing import FakeClock, FaultyStore, drain
@@ -115,6 +116,7 @@ def test_each_line_has_task_and_tenant_and_the_first_names_what_is_watched(happe
 @pytest.mark.parametrize(
     ("move", "name", "status"),
     [
+        (Enqueue(), "job enqueued", "ready"),
         (Start(session="w"), "job started", "running"),
         (Succeed(), "job succeeded", "succeeded"),
         (Park(gate="smtp", due_at=NOW, cause=CAUSE), "job parked", "parked"),
@@ -127,13 +129,27 @@ def test_each_line_has_task_and_tenant_and_the_first_names_what_is_watched(happe
         (ManualRetry(by="ana", reason="x", due_at=NOW + 1), "retry requested", "retrying"),
     ],
 )
-def test_every_move_has_the_name_of_the_log_and_the_status_that_follows(move: Move, name: str, status: str) -> None:
+def test_every_move_has_the_name_of_the_log_and_the_status_that_follows(
+    move: Move | Enqueue, name: str, status: str
+) -> None:
     event = Event(job_id="j", at=NOW, attempt=1, version=2, move=move)
     assert (name_of(event), status_after(event)) == (name, status)
 
 
 def test_every_kind_of_move_has_a_name() -> None:
-    assert set(NAMES) == set(Move.__args__)
+    assert set(NAMES) == {*Move.__args__, Enqueue}
+
+
+async def test_success_that_is_an_event_is_not_read_from_its_job_as_well() -> None:
+    store = open_store("sqlite://:memory:")
+    (told,) = new_jobs(store, 1, headers=Headers(tells_all=True))
+    (other,) = new_jobs(store, 1)
+    await enqueue(store, told, other)
+    worker = await Worker.open(store)
+    await worker.settle(*map(succeed, await worker.exactly(2)))
+    found = await Successes(store, START, Watch()).new()
+    assert [event.job_id for _, event in found] == [other.id]
+    await store.close()
 
 
 async def test_successes_that_come_in_crowds_are_each_read_once() -> None:

@@ -33,6 +33,7 @@ FULL = Headers(
     region="eu-west-1",
     user="ana@acme.example",
     own={"origin": "import", "x-request-id": ""},
+    tells_all=True,
 )
 
 

@@ -5,7 +5,8 @@ from msgspec.structs import replace
 
 from reprieve.core import change
 from reprieve.core.change import Request
-from reprieve.core.events import Event, replay
+from reprieve.core.events import Event, enqueued, replay, started
+from reprieve.core.headers import Headers
 from reprieve.core.history import History, as_enqueued, rebuild, untold
 from reprieve.core.job import CancelRequest, Cause, Job
 from reprieve.core.move import Dead, Move, Park, Retry, Return, Snooze, Start, Succeed
@@ -115,3 +116,24 @@ def test_a_history_has_the_attempts_and_the_job() -> None:
         (2, "v", ""),
     ]
     assert history.replay() == told(job)
+
+
+def test_events_of_a_job_that_tells_all_rebuild_it_with_and_without_its_starts() -> None:
+    told = replace(SCHEDULED, headers=Headers(tells_all=True))
+    events = [enqueued(told)]
+    job = told
+    moves: tuple[Move, ...] = (FAILED, Succeed())
+    for number, move in enumerate(moves):
+        job = change.lease(job, "worker-1", NOW + 1_000 * number).job
+        events.append(started(job))
+        made = change.make(job, move, NOW + 1_000 * number + 500)
+        events.append(made.event)
+        job = made.job
+    names = ["JobEnqueued", "JobStarted", "RetryScheduled", "RetryStarted", "RetrySucceeded"]
+    assert [event.name for event in events] == names
+    assert (events[0].at, events[0].version, events[3].at) == (NOW, 0, NOW + 1_000)
+    stored = replace(job, cause=replace(CAUSE, traceback=""))
+    assert History(job=stored, events=tuple(events)).replay() == stored
+    assert [attempt.number for attempt in History(job=stored, events=tuple(events)).attempts] == [1, 2]
+    without_starts = [event for event in events if not isinstance(event.move, Start)]
+    assert replay(told, without_starts) == replay(told, events) == stored

@@ -118,6 +118,17 @@ def _rest(seconds: float) -> None:
     threading.Event().wait(seconds)
 
 
+@app.task(events=True)
+async def tell() -> None:
+    """Succeed, and leave an event of every step."""
+
+
+@app.task(events=True)
+async def tell_and_stay(path: str) -> None:
+    """Leave an event of every step, and end as soon as there is a file of this name."""
+    await _marked(path)
+
+
 @app.task
 async def nap(seconds: float = 0.0) -> None:
     """Take so long."""

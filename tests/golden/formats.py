@@ -17,7 +17,20 @@ from reprieve.core.gate import Gate
 from reprieve.core.headers import Headers
 from reprieve.core.ids import created_at, id_to_bytes
 from reprieve.core.job import CancelRequest, Cause, Job, Suspicion
-from reprieve.core.move import Cancel, Dead, ManualRetry, Move, Park, Retry, Return, Revive, Snooze, Start, Succeed
+from reprieve.core.move import (
+    Cancel,
+    Dead,
+    Enqueue,
+    ManualRetry,
+    Move,
+    Park,
+    Retry,
+    Return,
+    Revive,
+    Snooze,
+    Start,
+    Succeed,
+)
 from reprieve.core.notice import Notice
 from reprieve.core.policy import Override
 from reprieve.core.series import SeriesDelta
@@ -126,7 +139,7 @@ FULL: Final = replace(
     ),
 )
 JOBS: Final = {"fresh": FRESH, "retried": RETRIED, "full": FULL}
-MOVES: Final[dict[str, Move]] = {
+MOVES: Final[dict[str, Move | Enqueue]] = {
     "start": Start(session="mail-3"),
     "succeed": Succeed(),
     "retry": Retry(due_at=AT + 9, cause=BRIEF_CAUSE, delay=4.5, charged=False, max_attempts=7, parked_until_at=AT + 99),
@@ -147,6 +160,7 @@ MOVES: Final[dict[str, Move]] = {
     "cancel": Cancel(by="ana", reason="the customer left"),
     "manual retry": ManualRetry(by="ana", reason="the provider is back", due_at=AT + 9),
     "revive": Revive(due_at=AT + 9),
+    "enqueue": Enqueue(),
 }
 HEARTBEAT: Final = Heartbeat(
     session="mail-3",
@@ -193,7 +207,7 @@ def _job(job: Job) -> Format:
     return Format(lambda: record.pack(job, AT, due_at), lambda data: record.unpack(data, model, ID, job.version, AT))
 
 
-def _event(move: Move) -> Format:
+def _event(move: Move | Enqueue) -> Format:
     event = Event(
         job_id=ID,
         at=AT + 9,

@@ -1,4 +1,4 @@
-"""`reprieve jobs tail`: follow the stream of events, and successes, which are not stored as events."""
+"""`reprieve jobs tail`: follow the stream of events, and successes, most of which are not stored as events."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,20 @@ from reprieve.cli.table import cut
 from reprieve.core.duration import milliseconds
 from reprieve.core.events import Event
 from reprieve.core.job import Job
-from reprieve.core.move import Cancel, Dead, ManualRetry, Move, Park, Retry, Return, Revive, Snooze, Start, Succeed
+from reprieve.core.move import (
+    Cancel,
+    Dead,
+    Enqueue,
+    ManualRetry,
+    Move,
+    Park,
+    Retry,
+    Return,
+    Revive,
+    Snooze,
+    Start,
+    Succeed,
+)
 from reprieve.core.status import Status
 from reprieve.stores.protocol import EventQuery, Filter, Range, Store
 from reprieve.views.moments import clock_time, timestamp
@@ -30,7 +43,8 @@ MAX_SUCCESSES = 1_000
 
 STYLES = {"Retry": "yellow", "Park": "magenta", "Dead": "red", "Succeed": "green", "ManualRetry": "cyan"}
 
-NAMES: dict[type[Move], str] = {
+NAMES: dict[type[Move | Enqueue], str] = {
+    Enqueue: "job enqueued",
     Start: "job started",
     Succeed: "job succeeded",
     Retry: "retry scheduled",
@@ -114,8 +128,8 @@ async def follow(store: Store, watch: Watch, *, as_json: bool) -> None:
 class Successes:
     """Finds the jobs that have succeeded since a given time.
 
-    A success is not stored as an event, which would cost every job a write. Instead each poll reads the succeeded jobs
-    that ended since the last one. Jobs that are pruned between two polls are missed.
+    Most successes are not stored as events, which would cost every job a write: each poll reads the succeeded jobs that
+    ended since the last one. Jobs that are pruned between two polls are missed. Jobs that tell all are left out.
     """
 
     def __init__(self, store: Store, begin: int, watch: Watch) -> None:
@@ -146,7 +160,7 @@ class Successes:
             page = await self._store.find(wanted, self._store.clock.now(), self._cursor)
             for job in page.jobs:
                 at = job.finished_at or self._since
-                if job.id not in self._seen:
+                if job.id not in self._seen and not job.tells_all:
                     self._seen[job.id] = at
                     found.append((None, _success(job, at)))
             self._cursor = page.cursor
@@ -226,7 +240,7 @@ def status_after(event: Event) -> Status:
             return "cancelled"
         case ManualRetry(due_at=due_at) if due_at > event.at:
             return "retrying"
-        case Return() | ManualRetry() | Revive():
+        case Return() | ManualRetry() | Revive() | Enqueue():
             return "ready"
         case _:
             assert_never(event.move)

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from reprieve.core.events import Event
 from reprieve.core.job import Cause
-from reprieve.core.move import Dead, Move, Park, Retry, Return, Start
+from reprieve.core.move import Dead, Enqueue, Move, Park, Retry, Return, Start
 from reprieve.core.record import Record
 
 Cost: TypeAlias = Literal["charged", "spared", "crashed", ""]
@@ -48,7 +48,7 @@ def timeline(events: Iterable[Event]) -> list[Attempt]:
     return attempts
 
 
-def cost_of(move: Move) -> Cost:
+def cost_of(move: Move | Enqueue) -> Cost:
     """Return how an attempt counts that ended with this move."""
     match move:
         case Return(crashed=True) | Dead(crashed=True):

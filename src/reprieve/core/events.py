@@ -3,11 +3,12 @@
 from collections.abc import Iterable
 
 from reprieve.core.job import Job
-from reprieve.core.move import Move, Start, evolve
+from reprieve.core.move import Enqueue, Move, Start, evolve
 from reprieve.core.record import Record
 from reprieve.errors import MissingEvents
 
 _NAMES = {
+    "Enqueue": "JobEnqueued",
     "Start": "JobStarted",
     "Succeed": "JobSucceeded",
     "Retry": "RetryScheduled",
@@ -26,13 +27,13 @@ EVENT_NAMES = frozenset({*_NAMES.values(), *_OF_A_RETRY.values()})
 
 
 class Event(Record):
-    """One move of one job. `attempt` and `version` are those after the move."""
+    """One move of one job, or its enqueue. `attempt` and `version` are those after it."""
 
     job_id: str
     at: int
     attempt: int
     version: int
-    move: Move
+    move: Move | Enqueue
     session: str = ""
     """The worker's session whose lease the move ended; empty when the job was not running."""
     started_at: int | None = None
@@ -47,10 +48,33 @@ class Event(Record):
         return name_of(type(self.move), self.attempt)
 
 
-def name_of(move: type[Move], attempt: int) -> str:
+def name_of(move: type[Move | Enqueue], attempt: int) -> str:
     """Return the public name of the event of such a move that ended with this attempt."""
     name = _NAMES[move.__name__]
     return _OF_A_RETRY.get(name, name) if attempt > 1 else name
+
+
+def enqueued(job: Job) -> Event:
+    """Return the event of a job's enqueue, which happened when the job was created."""
+    return _event(job, Enqueue(), job.created_at)
+
+
+def started(job: Job) -> Event:
+    """Return the event of the start of a job that runs."""
+    return _event(job, Start(session=job.session), job.leased_at or 0)
+
+
+def _event(job: Job, move: Move | Enqueue, at: int) -> Event:
+    return Event(
+        job_id=job.id,
+        at=at,
+        attempt=job.attempt,
+        version=job.version,
+        move=move,
+        queue=job.queue,
+        tenant=job.tenant,
+        task=job.task,
+    )
 
 
 def replay(job: Job, events: Iterable[Event]) -> Job:
@@ -60,6 +84,8 @@ def replay(job: Job, events: Iterable[Event]) -> Job:
     `MissingEvents` when another move is missing.
     """
     for event in events:
+        if isinstance(event.move, Enqueue):
+            continue
         if event.version == job.version + 2 and event.started_at is not None and job.state == "waiting":
             job = evolve(job, Start(session=event.session), event.started_at)
         if event.version != job.version + 1:

@@ -79,6 +79,8 @@ class Headers(Record):
     """The person or account, inside of the tenant, that the job is done for."""
     own: dict[str, str] = msgspec.field(default_factory=dict)
     """The user's own headers."""
+    tells_all: bool = False
+    """Whether the job's enqueue, its starts and its success are events as well, as its task asks."""
 
 
 NO_HEADERS: Final = Headers()
@@ -104,6 +106,7 @@ def check_headers(headers: object) -> Headers:
         region=_ascii(headers.region, "region", MAX_NAME_CHARS),
         user=require_user(headers.user, "user"),
         own=require_own_headers(headers.own, "headers"),
+        tells_all=values.flag(headers.tells_all, "tells_all", ValidationError),
     )
     if headers.sla_at is not None:
         checked = replace(checked, sla_at=values.whole(headers.sla_at, "sla_at", ValidationError, 0, MAX_AT))

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from reprieve.core.attempt import Attempt, timeline
 from reprieve.core.events import Event, replay
 from reprieve.core.job import Job
-from reprieve.core.move import Move, Return, Start, Succeed
+from reprieve.core.move import Enqueue, Move, Return, Start, Succeed
 from reprieve.core.record import Record
 
 
@@ -71,7 +71,7 @@ def as_enqueued(job: Job, events: Sequence[Event]) -> Job:
     )
 
 
-def _sets_due_at(move: Move) -> bool:
+def _sets_due_at(move: Move | Enqueue) -> bool:
     return move.started if isinstance(move, Return) else hasattr(move, "due_at")
 
 

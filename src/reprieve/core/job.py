@@ -146,6 +146,11 @@ class Job(Record):
         return None if self.headers is None else self.headers.sla_at
 
     @property
+    def tells_all(self) -> bool:
+        """Whether its enqueue, its starts and its success are events as well."""
+        return self.headers is not None and self.headers.tells_all
+
+    @property
     def lane_priority(self) -> int:
         """The priority of its lane: an even number, or the odd one before it for jobs with an SLA: they come first."""
         return 2 * self.priority - (self.headers is not None and self.headers.sla_at is not None)

@@ -12,6 +12,10 @@ from reprieve.core.record import Record
 from reprieve.errors import IllegalMove
 
 
+class Enqueue(Record, tag=True):
+    """The job was stored. It is no move, since there is no job before: the events of a job may begin with it."""
+
+
 class Start(Record, tag=True):
     """A worker's session leases the job."""
 

@@ -10,7 +10,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias, assert_never, get_args
 import msgspec
 
 from reprieve.core.change import Change
-from reprieve.core.move import Cancel, Dead, ManualRetry, Park, Retry, Return, Revive, Snooze, Start, Succeed
+from reprieve.core.move import Cancel, Dead, Enqueue, ManualRetry, Park, Retry, Return, Revive, Snooze, Start, Succeed
 from reprieve.core.record import Record
 
 Step: TypeAlias = Literal["minute", "ten_minutes", "hour"]
@@ -165,7 +165,7 @@ def _numbers_of(change: Change) -> Line:
             return _counted("manually_retried")
         case Revive():
             return _counted("revived")
-        case Start() | Succeed():
+        case Start() | Succeed() | Enqueue():
             return {}
         case _:
             assert_never(move)

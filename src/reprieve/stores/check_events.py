@@ -8,13 +8,13 @@ from msgspec.structs import replace
 from reprieve.core import values
 from reprieve.core.duration import MAX_DURATION_SECONDS
 from reprieve.core.events import EVENT_NAMES
-from reprieve.core.ids import parse_id
+from reprieve.core.ids import is_id, parse_id
 from reprieve.core.notice import NOTICE_NAMES, Notice
 from reprieve.errors import ValidationError
 from reprieve.stores.check import MAX_AT
 from reprieve.stores.check_kinds import check_record, several
 from reprieve.stores.event_record import pack_notice, read_told
-from reprieve.stores.protocol import MAX_EVENTS_PER_PAGE, EventQuery, Retention
+from reprieve.stores.protocol import MAX_EVENTS_PER_PAGE, Claim, EventQuery, Retention
 
 MAX_NOTICE_BYTES: Final = 16 * 1024
 """Largest record of a notice."""
@@ -59,6 +59,14 @@ def check_event_retention(retention: Retention) -> Retention:
         raise ValidationError(message)
     events = values.whole(retention.events, "events", ValidationError, 1)
     return replace(retention, events_for=events_for, events=events)
+
+
+def check_starts(claim: Claim) -> None:
+    """Raise a `ValidationError` for a start of a job that is not leased to the session of the claim."""
+    for job in claim.starts:
+        if job.state != "running" or job.session != claim.session or not is_id(job.id):
+            message = f"session {claim.session!r} cannot tell the start of job {job.id}, which is not leased to it"
+            raise ValidationError(message)
 
 
 def check_notice(notice: Notice) -> Notice:

@@ -51,7 +51,7 @@ from reprieve.stores.check import (
 from reprieve.stores.check_audit import check_audit_filter, check_author, check_cancel_request
 from reprieve.stores.check_causes import check_cause_request
 from reprieve.stores.check_entry import check_entry_cursor, check_entry_write
-from reprieve.stores.check_events import check_event_query, check_notice
+from reprieve.stores.check_events import check_event_query, check_notice, check_starts
 from reprieve.stores.check_filter import check_filter, check_names, check_tally
 from reprieve.stores.check_kinds import check_cursor
 from reprieve.stores.check_retention import check_retention
@@ -145,6 +145,8 @@ class CheckedStore(ForwardingStore):
             claim = replace(claim, exclude=tuple(check_exclude(claim.exclude)))
         if claim.series:
             check_deltas(claim.series)
+        if claim.starts:
+            check_starts(claim)
         if queues is not claim.queues or not all(map(is_plain_success, claim.changes)):
             return await self._claim_checked(replace(claim, queues=tuple(queues)))
         return await super().claim(claim)

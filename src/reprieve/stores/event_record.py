@@ -8,15 +8,28 @@ of a move or of `Cause` comes last, and none changes its place.
 import logging
 from collections.abc import Iterable
 from functools import cache
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import astuple
 
-from reprieve.core.events import Event, name_of
+from reprieve.core.events import Event, enqueued, name_of, started
 from reprieve.core.ids import id_from_bytes, id_to_bytes
-from reprieve.core.job import Cause
-from reprieve.core.move import Cancel, Dead, ManualRetry, Move, Park, Retry, Return, Revive, Snooze, Start, Succeed
+from reprieve.core.job import Cause, Job
+from reprieve.core.move import (
+    Cancel,
+    Dead,
+    Enqueue,
+    ManualRetry,
+    Move,
+    Park,
+    Retry,
+    Return,
+    Revive,
+    Snooze,
+    Start,
+    Succeed,
+)
 from reprieve.core.notice import Fact, Notice, NoticeName
 
 log = logging.getLogger("reprieve")
@@ -24,7 +37,7 @@ log = logging.getLogger("reprieve")
 MAX_REPORTED: Final = 10_000
 """Positions of unreadable events that a process remembers as logged: a reader that follows events meets them again."""
 
-_MOVES: Final[tuple[type[Move], ...]] = (
+_MOVES: Final[tuple[type[Move | Enqueue], ...]] = (
     Start,
     Succeed,
     Retry,
@@ -35,6 +48,7 @@ _MOVES: Final[tuple[type[Move], ...]] = (
     Cancel,
     ManualRetry,
     Revive,
+    Enqueue,
 )
 """The moves by the numbers that records know them by: a new one comes last."""
 
@@ -114,6 +128,16 @@ def pack_event(event: Event) -> bytes:
     return _encode((0, *names, id_to_bytes(event.job_id), event.at, event.version, event.session, ran_ms, fields))
 
 
+def pack_enqueued(job: Job) -> bytes:
+    """Return the record of the event of a job's enqueue."""
+    return pack_event(enqueued(job))
+
+
+def pack_started(job: Job) -> bytes:
+    """Return the record of the event of the start of a job that runs."""
+    return pack_event(started(job))
+
+
 def pack_notice(notice: Notice) -> bytes:
     """Return the record of a notice."""
     names = (notice.queue, notice.tenant, notice.name, notice.at, notice.kind, notice.subject)
@@ -157,7 +181,7 @@ def read_told(data: bytes) -> Event | Notice | None:
         return None
 
 
-def _values(record: Move | Cause) -> list[object]:
+def _values(record: Move | Enqueue | Cause) -> list[object]:
     """Return the fields of a record up to the last one that differs from its default."""
     values, defaults = list(astuple(record)), _defaults(type(record))
     while values and values[-1] == defaults[len(values) - 1]:
@@ -165,19 +189,19 @@ def _values(record: Move | Cause) -> list[object]:
     return values
 
 
-def _move(kind: type[Move], values: list[Any]) -> Move:
+def _move(kind: type[Move | Enqueue], values: list[Any]) -> Move | Enqueue:
     fields = _named(kind, values)
     if issubclass(kind, _CAUSED):
         fields["cause"] = _named(Cause, fields["cause"])
     return msgspec.convert(fields, kind)
 
 
-def _named(kind: type[Move | Cause], values: list[Any]) -> dict[str, Any]:
+def _named(kind: type[Move | Enqueue | Cause], values: list[Any]) -> dict[str, Any]:
     return dict(zip(kind.__struct_encode_fields__, values, strict=False)) | _tag(kind)
 
 
 @cache
-def _defaults(kind: type[Move | Cause]) -> tuple[object, ...]:
+def _defaults(kind: type[Move | Enqueue | Cause]) -> tuple[object, ...]:
     """Return the default of each field; one that must be given has a default that no value equals."""
     return tuple(field.default for field in msgspec.structs.fields(kind))
 
@@ -188,8 +212,8 @@ def _place_of_cause(kind: type[Move]) -> int:
 
 
 @cache
-def _tag(kind: type[Move | Cause]) -> dict[str, str]:
-    return {"type": kind.__name__} if kind in get_args(Move) else {}
+def _tag(kind: type[Move | Enqueue | Cause]) -> dict[str, str]:
+    return {"type": kind.__name__} if kind is not Cause else {}
 
 
 def readable_events(events: Iterable[tuple[int, Event | Notice | None]]) -> list[tuple[int, Event | Notice]]:

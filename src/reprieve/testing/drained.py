@@ -6,7 +6,20 @@ from typing import Literal, TypeAlias, assert_never
 from reprieve import signals
 from reprieve.core.change import Change
 from reprieve.core.job import Job
-from reprieve.core.move import Cancel, Dead, ManualRetry, Move, Park, Retry, Return, Revive, Snooze, Start, Succeed
+from reprieve.core.move import (
+    Cancel,
+    Dead,
+    Enqueue,
+    ManualRetry,
+    Move,
+    Park,
+    Retry,
+    Return,
+    Revive,
+    Snooze,
+    Start,
+    Succeed,
+)
 from reprieve.errors import ReprieveError
 
 Ending: TypeAlias = Literal["succeeded", "retried", "parked", "dead", "cancelled", "snoozed", "returned"]
@@ -107,7 +120,7 @@ def failure_of(attempt: Attempted) -> BaseException | None:
     return None
 
 
-def _ending_of(move: Move) -> Ending:
+def _ending_of(move: Move | Enqueue) -> Ending:
     match move:
         case Succeed():
             return "succeeded"
@@ -123,7 +136,7 @@ def _ending_of(move: Move) -> Ending:
             return "snoozed"
         case Return():
             return "returned"
-        case Start() | ManualRetry() | Revive():
+        case Enqueue() | Start() | ManualRetry() | Revive():
             message = f"no attempt ends with {type(move).__name__}"
             raise AssertionError(message)
         case _:

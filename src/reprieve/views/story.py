@@ -9,7 +9,7 @@ from reprieve.core.attempt import Cost, cost_of
 from reprieve.core.duration import spell
 from reprieve.core.events import Event
 from reprieve.core.job import Cause, Job
-from reprieve.core.move import Cancel, Dead, ManualRetry, Park, Retry, Return, Revive, Snooze, Start, Succeed
+from reprieve.core.move import Cancel, Dead, Enqueue, ManualRetry, Park, Retry, Return, Revive, Snooze, Start, Succeed
 from reprieve.core.record import Record
 
 What: TypeAlias = Literal[
@@ -57,7 +57,8 @@ class Step(Record):
 
 def story(job: Job, events: Sequence[Event]) -> list[Step]:
     """Return the steps of a job's life, from the job itself and the events that the store has kept."""
-    steps = [Step(what="enqueued", text="enqueued", at=job.created_at)]
+    is_told = bool(events) and isinstance(events[0].move, Enqueue)
+    steps = [] if is_told else [_enqueued(job.created_at)]
     unknown = events[0].version - 2 if events else job.version - _VERSIONS_WITHOUT_EVENT.get(job.state, 0)
     if unknown > 0:
         steps.append(Step(what="forgotten", text="what happened first is no longer kept"))
@@ -85,8 +86,14 @@ def _now(job: Job, last: Step) -> list[Step]:
             return []
 
 
+def _enqueued(at: int) -> Step:
+    return Step(what="enqueued", text="enqueued", at=at)
+
+
 def _step(event: Event) -> Step:
     match event.move:
+        case Enqueue():
+            return _enqueued(event.at)
         case Start(session=session):
             return _started(event.attempt, session, event.at)
         case Succeed():

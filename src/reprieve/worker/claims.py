@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from reprieve.clock import Clock, ticks
 from reprieve.core.change import Change
+from reprieve.core.job import Job
 from reprieve.core.series import SeriesDelta
 from reprieve.errors import SessionDead, StoreError, StoreFull, StoreReadOnly, UnsafeStore
 from reprieve.stores.protocol import Claim, Claimed, Filter, Store
@@ -49,6 +50,8 @@ class SessionClaims:
         self._clock = clock
         self._session = session
         self._number = 0
+        self._starts: tuple[Job, ...] = ()
+        """Jobs that tell all, of the last claims, whose starts the next claim tells."""
         self.time = ClaimTime()
         """How long claims take."""
 
@@ -95,8 +98,8 @@ class SessionClaims:
                     log_refused(change, result)
 
     async def hand_over_counts(self) -> None:
-        """Make a claim that only hands over what was counted, if there is anything."""
-        if self._counts:
+        """Make a claim that only hands over what was counted and the starts that were not told, if there are any."""
+        if self._counts or self._starts:
             await self._claim((), 0, (), self._counts.take())
 
     async def _claim(
@@ -112,7 +115,9 @@ class SessionClaims:
             changes=changes,
             exclude=self._unknown_tasks.exclude,
             series=self._counts.take() if self._counts.is_due() else series,
+            starts=self._starts,
         )
+        self._starts = ()
 
         async def call() -> Claimed:
             began = ticks()
@@ -120,7 +125,9 @@ class SessionClaims:
             self.time.add(ticks() - began)
             return claimed
 
-        return await self._insist(call)
+        claimed = await self._insist(call)
+        self._starts = tuple([job for job in claimed.jobs if job.headers is not None and job.headers.tells_all])
+        return claimed
 
     async def _insist(self, call: Callable[[], Awaitable[T]]) -> T:
         """Make a call, and repeat it for as long as the store is away."""

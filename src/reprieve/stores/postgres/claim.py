@@ -10,7 +10,9 @@ docs/extend/claim.md explains the steps on all stores.
 
 import msgspec
 
+from reprieve.stores.event_record import pack_started
 from reprieve.stores.postgres import settle
+from reprieve.stores.postgres.array_statements import run
 from reprieve.stores.postgres.candidates import CandidateReader
 from reprieve.stores.postgres.claim_lock import ClaimLock
 from reprieve.stores.postgres.lane_cache import LaneCache
@@ -62,6 +64,9 @@ def claim(tx: Tx, lock: ClaimLock, lanes: LaneCache, request: Claim) -> Claimed:
     leases.add(request.session, session.id, held_leases)
     released = ReleasedSlots()
     released.may_have_cancel_requests = session.has_cancel_requests
+    if request.starts and session.is_alive:
+        starts = [(job.leased_at, job.id, job.version, pack_started(job)) for job in request.starts]
+        run(tx, statements("settle")["add_events"], starts)
     results = settle.settle(tx, lanes, request.changes, request.now, leases, released)
 
     state = ClaimState(tx, lanes, request, session.offers, released, jobs=[], leases={}, times=[])
@@ -71,7 +76,7 @@ def claim(tx: Tx, lock: ClaimLock, lanes: LaneCache, request: Claim) -> Claimed:
     released.write(tx)
     empty_leases = leases.write()
     add_deltas(tx, statements("series"), request.series)
-    if request.changes or state.jobs or request.series:
+    if request.changes or state.jobs or request.series or request.starts:
         # A claim that did nothing can be repeated as it is; recording it would be a write for each of them.
         record = {
             "empty_lease_sessions": array_of(session_id for session_id, _ in empty_leases),

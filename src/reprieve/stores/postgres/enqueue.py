@@ -10,6 +10,7 @@ from msgspec.json import encode
 from reprieve.core.duration import milliseconds
 from reprieve.core.ids import created_at
 from reprieve.core.job import Job
+from reprieve.stores.event_record import pack_enqueued
 from reprieve.stores.postgres.lane_ref import LaneRef, lane_of
 from reprieve.stores.postgres.rows import array_of, pack
 from reprieve.stores.postgres.statements import statements
@@ -83,4 +84,10 @@ def parameters(jobs: Sequence[Job], now: int) -> dict[str, Any]:
         "now": now,
         "expiring_ats": array_of(job.deadline_at for job in expiring),
         "expiring_ids": array_of(job.id for job in expiring),
+        "events": encode([_event(job) for job in jobs if job.tells_all]).decode() if has_headers else "[]",
     }
+
+
+def _event(job: Job) -> dict[str, object]:
+    """Return the event of an enqueue as the function in the database reads it from JSON."""
+    return {"job": job.id, "at": job.created_at, "version": job.version, "data": pack_enqueued(job).hex()}

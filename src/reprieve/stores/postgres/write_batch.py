@@ -56,7 +56,7 @@ def pack_change(change: Change) -> Packed | None:
         if change.result is not None and milliseconds(change.result_ttl) > _MAX_TTL_MS:
             return None
         if type(change.event.move) is Succeed:
-            return Packed(_encode(job), None)
+            return Packed(_encode(job), pack_event(change.event) if job.tells_all else None)
         record, event = pack(job), pack_event(change.event)
         cause = (job.cause.code, job.cause.fingerprint) if job.cause else ()
         texts = (job.death or "", *cause, job.queue, job.tenant, job.task, job.dependency, job.group)
@@ -66,7 +66,8 @@ def pack_change(change: Change) -> Packed | None:
     numbers = (job.due_at, job.finished_at or 0, job.priority, change.event.at, change.event.version)
     if not is_text or not all(-MAX_INT8 <= number <= MAX_INT8 for number in numbers):
         return None
-    return Packed(record, None if type(change.event.move) is Start else event)
+    is_silent = type(change.event.move) is Start and not job.tells_all
+    return Packed(record, None if is_silent else event)
 
 
 class WriteBatch:
@@ -114,6 +115,7 @@ class WriteBatch:
             self._results.append((job.id, self._now + milliseconds(change.result_ttl), change.result))
         if job.state == "succeeded":
             self._succeeded[self._lanes.get(self._tx, lane).queue_id].append((job.id, packed.record))
+            self._add_event(change, packed)
             return
         self._add_event(change, packed)
         if change.audit is not None:

@@ -45,6 +45,10 @@ class Claim(Record):
     series: tuple[SeriesDelta, ...] = ()
     """What the session has counted since it last said so: starts, successes, waits and run times. A claim with any is
     remembered, so that a repeat does not count them again. A dead session counts only with changes."""
+    starts: tuple[Job, ...] = ()
+    """Jobs that earlier claims of the session have leased, as they were returned, whose starts are to be events. They
+    are told before the changes, once, also if the claim is repeated; those of a dead session are not: its jobs may have
+    moved on."""
 
 
 class Claimed(Record):
@@ -115,6 +119,9 @@ class JobStore(Protocol):
         A job whose (task, tenant, key) belongs to another job is not stored: its id is that of the other job. A key
         belongs to its job for `key_ttl` seconds from the enqueue, and for as long as the job waits, runs, or is kept as
         dead or cancelled. A job whose id is stored already stays as it is.
+
+        The enqueue of a job that tells all is an event: told in the same write, or, where an enqueue takes no turn in
+        the order of events, before anything else happens to the job.
         """
         ...
 

@@ -10,6 +10,7 @@ from reprieve.core.duration import milliseconds
 from reprieve.core.ids import id_to_bytes
 from reprieve.core.job import Job
 from reprieve.core.record import Record
+from reprieve.stores.event_record import pack_enqueued
 from reprieve.stores.protocol import KEY_RETENTION_SECONDS
 from reprieve.stores.record import WAIT_NUMBERS, key_of
 from reprieve.stores.redis.records import lane_of, pack
@@ -19,6 +20,7 @@ MAX_JOBS_PER_CALL = 250
 
 _HEAD: Final = Struct(">16sHBdH")
 _KEY: Final = Struct(">H16sd")
+_EVENT: Final = Struct(">HI")
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -41,6 +43,7 @@ def encode(jobs: Sequence[Job], now: int, *, has_keys: bool = True, receipt: Rel
     lanes: dict[str, int] = {}
     heads: list[bytes] = []
     keys: list[bytes] = []
+    events: list[bytes] = []
     records: list[bytes] = []
     for number, job in enumerate(jobs, start=1):
         raw = id_to_bytes(job.id)
@@ -49,7 +52,10 @@ def encode(jobs: Sequence[Job], now: int, *, has_keys: bool = True, receipt: Rel
         records.append(pack(job, raw))
         if job.key and has_keys:
             keys.append(_KEY.pack(number, key_of(job), kept_until(job, now)))
-    parts = [b"".join(heads), b"".join(keys), *records]
+        if job.tells_all:
+            event = pack_enqueued(job)
+            events += _EVENT.pack(number, len(event)), event
+    parts = [b"".join(heads), b"".join(keys), b"".join(events), *records]
     if receipt is None:
         return [_encode((now, tuple(lanes))), *parts]
     return [_encode((now, tuple(lanes), receipt.taken_at)), *parts, receipt.removed]

@@ -13,8 +13,8 @@ class CarriedArguments(NamedTuple):
     lanes: tuple[str, ...] = ()
     """The lanes of the jobs."""
     job_count: int = 0
-    arguments: tuple[bytes, ...] = (b"", b"", b"")
-    """Heads, keys and records of jobs, then heads and details of changes."""
+    arguments: tuple[bytes, ...] = (b"", b"", b"", b"")
+    """Heads, keys, events and records of jobs, then heads and details of changes."""
 
 
 NOTHING_CARRIED: Final = CarriedArguments()

@@ -178,7 +178,8 @@ class Partition:
         head = (request.now, request.session, *wanted)
         changes = settle.encode(request.changes, request.session, request.now)
         counted = pack_deltas(request.series) if request.series else b""
-        reply = await self._write("settle_and_claim", _encode(head), changes[0], counted, *changes[1:])
+        starts = settle.encode_starts(request.starts)
+        reply = await self._write("settle_and_claim", _encode(head), changes[0], counted, starts, *changes[1:])
         if reply[0] == b"dead":
             self._sessions.pop(request.session, None)
             raise session_dead(request.session)
@@ -202,7 +203,7 @@ class Partition:
         session.held.difference_update(map(id_to_bytes, settled))
         session.held.update(claimed.ids)
         has_lost_call = claimed.previous < session.number
-        is_remembered = request.changes or claimed.ids or request.series
+        is_remembered = request.changes or claimed.ids or request.series or request.starts
         session.number = request.number if is_remembered else claimed.previous
         if not has_lost_call:
             return
@@ -220,7 +221,7 @@ class Partition:
             some = changes[start : start + MAX_CHANGES_PER_CALL]
             head = _encode((now, "", 0, 0, (), _SETTINGS))
             heads, *details = settle.encode(some, "", now)
-            _, words, *_ = await self._write("settle_and_claim", head, heads, b"", *details)
+            _, words, *_ = await self._write("settle_and_claim", head, heads, b"", b"", *details)
             results += settle.decode(words, len(some))
         return results
 

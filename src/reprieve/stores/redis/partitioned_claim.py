@@ -40,6 +40,10 @@ class PartitionedClaim:
         """Indices of the changes that belong to each partition."""
         for index, change in enumerate(claim.changes):
             self._own_changes.setdefault(partition_of(change.job.id), []).append(index)
+        self._own_starts: dict[int, list[Job]] = {}
+        """The jobs of each partition whose starts are to be told there."""
+        for job in claim.starts:
+            self._own_starts.setdefault(partition_of(job.id), []).append(job)
         self._counted_by = 0
         """The partition of this round that takes what the session has counted for series."""
         self._is_counted = False
@@ -56,7 +60,7 @@ class PartitionedClaim:
     @property
     def is_exhausted(self) -> bool:
         """Whether nothing is left to settle, and no partition to ask."""
-        if self._round or self._own_changes.keys() - self._settled or not self._is_alive:
+        if self._round or self._unsettled() or not self._is_alive:
             return False
         return self._left <= 0 or not self._askable() or self._calls >= MAX_CALLS_PER_CLAIM - 1
 
@@ -64,6 +68,10 @@ class PartitionedClaim:
     def may_divide(self) -> bool:
         """Whether limits may be divided anew: the claim is not filled, and it has not been done too often."""
         return self._left > 0 and self._divisions < (1 if self._jobs else MAX_DIVISIONS)
+
+    def _unsettled(self) -> set[int]:
+        """Return the partitions that have changes to settle, or starts to tell."""
+        return (self._own_changes.keys() | self._own_starts.keys()) - self._settled
 
     def _askable(self) -> list[int]:
         """Return the partitions to ask next: those not asked yet, idle ones last; then those that had more."""
@@ -82,7 +90,7 @@ class PartitionedClaim:
             if asked:
                 each, rest = divmod(self._left, len(asked))
                 self._round = {number: each + (index < rest) for index, number in enumerate(asked)}
-            for number in self._own_changes.keys() - self._settled:
+            for number in self._unsettled():
                 self._round.setdefault(number, 0)
             if self.claim.limit <= 0 and not self.claim.changes:
                 # The session only wants to be notified of what happens from now on.
@@ -104,6 +112,10 @@ class PartitionedClaim:
         if number in self._settled:
             return ()
         return tuple(self.claim.changes[index] for index in self._own_changes.get(number, ()))
+
+    def starts_for(self, number: int) -> tuple[Job, ...]:
+        """Return the jobs whose starts a partition has to tell."""
+        return () if number in self._settled else tuple(self._own_starts.get(number, ()))
 
     def series_for(self, number: int) -> tuple[SeriesDelta, ...]:
         """Return what a partition has to count for series."""

@@ -95,6 +95,7 @@ class Sessions:
             limit=limit,
             changes=claim.changes_for(number),
             series=claim.series_for(number),
+            starts=claim.starts_for(number),
         )
         try:
             claim.note(number, limit, await self._partitions[number].claim(request))

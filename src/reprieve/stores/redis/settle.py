@@ -9,10 +9,11 @@ import msgspec
 from reprieve.core.change import Change
 from reprieve.core.duration import milliseconds
 from reprieve.core.ids import id_to_bytes
+from reprieve.core.job import Job
 from reprieve.core.move import ManualRetry, Park, Retry, Start, Succeed
 from reprieve.core.series import delta_of, pack_deltas
 from reprieve.stores.audit_pages import pack_entry
-from reprieve.stores.event_record import pack_event
+from reprieve.stores.event_record import pack_event, pack_started
 from reprieve.stores.protocol import ChangeResult
 from reprieve.stores.record import CANCELLED, DEAD, WAIT_NUMBERS, WAITING
 from reprieve.stores.redis.records import lane_of, pack
@@ -36,7 +37,7 @@ def encode(changes: Sequence[Change], session: str, now: int) -> list[bytes]:
         job, event = change.job, change.event
         raw = id_to_bytes(job.id)
         is_success = isinstance(event.move, Succeed)
-        is_plain = is_success and change.result is None and change.session == session
+        is_plain = is_success and change.result is None and change.session == session and not job.tells_all
         heads.append(_HEAD.pack(not is_plain, raw, change.version, event.at, is_success))
         if not is_plain:
             rest += _details(change, raw, now)
@@ -60,7 +61,7 @@ def _details(change: Change, raw: bytes, now: int) -> tuple[bytes, ...]:
         (job.state == "waiting" and job.expires_at) or False,
         isinstance(event.move, Retry | Park),
     )
-    is_silent = isinstance(event.move, Start | Succeed)
+    is_silent = isinstance(event.move, Start | Succeed) and not job.tells_all
     delta = delta_of(change)
     return (
         _encode(info),
@@ -70,6 +71,15 @@ def _details(change: Change, raw: bytes, now: int) -> tuple[bytes, ...]:
         b"" if change.audit is None else pack_entry(change.audit),
         b"" if delta is None else pack_deltas([delta]),
     )
+
+
+def encode_starts(jobs: Sequence[Job]) -> bytes:
+    """Return the starts of leased jobs as settle_and_claim.lua reads them: id, length and event of each."""
+    parts: list[bytes] = []
+    for job in jobs:
+        event = pack_started(job)
+        parts += id_to_bytes(job.id), len(event).to_bytes(4, "big"), event
+    return b"".join(parts)
 
 
 def decode(results: bytes, count: int) -> list[ChangeResult]:

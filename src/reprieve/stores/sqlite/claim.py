@@ -5,6 +5,7 @@ The outline of a claim from one queue is `_QueueClaim.take`; docs/extend/claim.m
 
 import sqlite3
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -21,6 +22,7 @@ from reprieve.core.fairness.updates import (
 )
 from reprieve.core.job import Job
 from reprieve.core.status import Status
+from reprieve.stores.event_record import pack_started
 from reprieve.stores.protocol import Claim, Claimed
 from reprieve.stores.record import LANE_COUNTERS, Lease, lease_model
 from reprieve.stores.sql.claim import LastClaim, pack_last_claim, repeated, require_session
@@ -32,7 +34,7 @@ from reprieve.stores.sqlite.expiring import remove_expiring
 from reprieve.stores.sqlite.lane_cache import LaneCache
 from reprieve.stores.sqlite.leases import pack_lease
 from reprieve.stores.sqlite.name_counts import count_names
-from reprieve.stores.sqlite.rows import Row, copy, is_fresh, order_at, read_job, ready_at, unpack
+from reprieve.stores.sqlite.rows import Row, copy, is_fresh, order_at, read_job, ready_at, row_id, unpack
 from reprieve.stores.sqlite.sessions import held
 from reprieve.stores.sqlite.statements import run, statements
 from reprieve.stores.sqlite.tx import SqliteTx
@@ -83,6 +85,8 @@ def claim(tx: sqlite3.Connection, lanes: LaneCache, request: Claim) -> Claimed:
     session = require_session(None if row is None else SessionRow(*row), request)
     if request.number == session.last_claim:
         return _repeat(tx, lanes, session, request)
+    if request.starts and session.is_alive:
+        _tell_starts(tx, request.starts)
     results, released = settle.settle(tx, lanes, request.changes, request.now)
     leased: list[Job] = []
     next_at = None
@@ -92,10 +96,16 @@ def claim(tx: sqlite3.Connection, lanes: LaneCache, request: Claim) -> Claimed:
         settle.release(tx, tenants)
     if request.series:
         add_deltas(SqliteTx(tx), statements("series"), request.series)
-    if request.changes or leased or request.series:
+    if request.changes or leased or request.series or request.starts:
         # A call that did nothing can be repeated as it is; recording it would wake every worker that waits.
         tx.execute(sql["called"], (request.number, pack_last_claim(LastClaim(results, next_at)), session.id))
     return Claimed(results=tuple(results), jobs=tuple(leased), next_at=next_at)
+
+
+def _tell_starts(tx: sqlite3.Connection, jobs: Sequence[Job]) -> None:
+    """Add the starts of leased jobs to the events."""
+    events = [(job.leased_at, row_id(job.id), job.version, pack_started(job)) for job in jobs]
+    run(tx, statements("settle")["events"], events)
 
 
 def _repeat(tx: sqlite3.Connection, lanes: LaneCache, session: SessionRow, request: Claim) -> Claimed:

@@ -9,6 +9,7 @@ from reprieve.core.duration import milliseconds
 from reprieve.core.job import Job
 from reprieve.core.series import MINUTE_MS
 from reprieve.errors import StoreError
+from reprieve.stores.event_record import pack_enqueued
 from reprieve.stores.protocol import KEY_RETENTION_SECONDS
 from reprieve.stores.record import LANE_COUNTERS, WAIT_NUMBERS, key_of
 from reprieve.stores.sql.tried import tried_fields
@@ -86,6 +87,8 @@ def _insert(tx: Tx, lanes: LaneCache, fresh: Sequence[tuple[int, bytes, Job]], n
     run(tx, sql["delayed"], delayed_rows)
     run(tx, sql["count"], [(lane_id, *count) for lane_id, count in counts.items()])
     count_names(tx, lanes, {lane: dict(zip(_COUNTERS, count, strict=True)) for lane, count in counts.items()})
+    told = [(job.created_at, row, job.version, pack_enqueued(job)) for row, _, job in fresh if job.tells_all]
+    run(tx, statements("settle")["events"], told)
     minute = now // MINUTE_MS
     run(tx, sql["count_for_series"], [(minute, lane_id, sum(count)) for lane_id, count in counts.items()])
     run(tx, sql["open"], [(lane_id,) for lane_id, (ready, *_) in counts.items() if ready])

@@ -36,7 +36,7 @@ from reprieve.stores.sqlite.tx import SqliteTx
 from reprieve.stores.tallying import COUNTERS
 
 _SILENT = (Start, Succeed)
-"""Moves that leave no event: those of a job that succeeds at once."""
+"""Moves that leave no event, unless the job tells all: those of a job that succeeds at once."""
 
 
 Released: TypeAlias = dict[int, Counter[int]]
@@ -104,7 +104,7 @@ class WriteBatch:
 
     def _add_event(self, row: int, change: Change) -> None:
         event = change.event
-        if type(event.move) not in _SILENT:
+        if type(event.move) not in _SILENT or change.job.tells_all:
             self._events.append((event.at, row, event.version, pack_event(event)))
             delta = delta_of(change)
             if delta is not None:

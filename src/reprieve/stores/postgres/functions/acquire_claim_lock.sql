@@ -1,16 +1,19 @@
 -- Acquire the claim lock, then count what enqueues have added to lanes.
 --
 -- Until the end of the transaction no other transaction claims, settles or updates limits in this schema. At most 1,000 rows of
--- uncounted_enqueue are counted, so that no other transaction waits for long. `counted` is the snapshot up to which this
+-- uncounted_enqueue are counted, so that no other transaction waits for long, and of those with
+-- events about as many as have 1,000 jobs. `counted` is the snapshot up to which this
 -- connection knows everything to be counted: only transactions that were running in it, or began later, are searched.
 -- Reads and writes uncounted_enqueue, unswept_addition, lane, queue, tenant and what create_lanes, set_aside_collisions and requeue_late_commits
--- write. Inserts into series_delta. Takes the advisory lock of the schema.
+-- write. Inserts into series_delta and event. Takes the advisory lock of the schema.
 -- Returns the snapshot up to which everything is counted now; null if rows are left to count.
 create function acquire_claim_lock(counted pg_snapshot) returns pg_snapshot language plpgsql as $$
 declare
     snapshot pg_snapshot;
     running_xids xid8[];
+    found_count int8;
     row_count int8;
+    new_events json;
     additions lane_addition[];
     enqueued json;
     additions_without_lane lane_addition[];
@@ -25,11 +28,20 @@ begin
         counted := '1:1:';    -- a snapshot of another server, from which this one took over
     end if;
     running_xids := array(select pg_snapshot_xip(counted));
-    with chosen as (
-        (select u.ctid as row_location from uncounted_enqueue as u
-         where u.xid >= pg_snapshot_xmax(counted) order by u.xid limit 1000)
+    with found as materialized (
+        (select u.ctid as row_location, u.xid, u.events is not null as has_events,
+                u.ready + u.scheduled + u.retrying + u.parked as jobs
+         from uncounted_enqueue as u where u.xid >= pg_snapshot_xmax(counted) order by u.xid limit 1000)
         union all
-        (select u.ctid as row_location from uncounted_enqueue as u where u.xid = any (running_xids) limit 1000)
+        (select u.ctid, u.xid, u.events is not null, u.ready + u.scheduled + u.retrying + u.parked
+         from uncounted_enqueue as u where u.xid = any (running_xids) limit 1000)
+    ), chosen as (
+        select row_location from found where not has_events
+        union all
+        select t.row_location from (
+            select f.row_location, sum(f.jobs) over (order by f.xid rows unbounded preceding) - f.jobs as jobs_before
+            from found as f where f.has_events
+        ) as t where t.jobs_before < 1000
     ), gone as (
         delete from uncounted_enqueue where ctid = any (array(select row_location from chosen)) returning *
     ), sums as (
@@ -44,16 +56,23 @@ begin
                sum(ready + scheduled + retrying + parked)::int8 as jobs
         from gone group by 1, queue, task, dependency, tenant
     )
-    select (select count(*) from gone),
+    select (select count(*) from found), (select count(*) from gone),
+           (select json_agg(e.event order by gone.xid) from gone cross join json_array_elements(gone.events) as e (event)
+            where gone.events is not null),
            array_agg(row(s.lane, s.queue, s.tenant, s.task, s.dependency, s."group", s.priority, s.ready, s.scheduled,
                          s.retrying, s.parked, s.lowest_id, s.highest_id, s.first_due_at, s.min_span, s.max_span)::lane_addition),
            (select json_agg(json_build_array(m.minute, m.queue, m.task, m.dependency, m.tenant, m.jobs)) from minutes as m)
-    into row_count, additions, enqueued from sums as s;
-    if row_count >= 1000 then
+    into found_count, row_count, new_events, additions, enqueued from sums as s;
+    if found_count >= 1000 or row_count < found_count then
         snapshot := null;
     end if;
     if additions is null then
         return snapshot;
+    end if;
+    if new_events is not null then
+        insert into event (at, job, version, data)
+        select e.at, e.job, e.version, decode(e.data, 'hex')
+        from json_to_recordset(new_events) as e (at int8, job uuid, version int8, data text);
     end if;
     insert into series_delta (packed) values (convert_to(enqueued::text, 'UTF8'));
 

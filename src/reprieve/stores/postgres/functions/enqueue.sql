@@ -5,14 +5,15 @@
 -- record begins in `records`, which holds all of them one after the other. For each job with a unique key: its position in `ids`,
 -- 16 bytes in `keys`, and when the key expires. `lane_names` is a JSON array with the names of each lane and the lowest and the
 -- highest id on it; and the least and the most ms until the deadlines of its ready jobs. For each job that is not ready and
--- can expire: when, and its id.
+-- can expire: when, and its id. `new_events` is a JSON array with the event of each job that tells all: it waits beside the
+-- counts, because only who counts them may add to the stream.
 -- Reads job and finished. Inserts into job, ready, delayed, expiring and uncounted_enqueue; writes unique_key.
 -- Returns for each job the id under which it is known: its own, or that of the job that has its key. Raises serialization_failure
 -- if a job is enqueued again while it ends.
 create function enqueue(
     ids uuid[], lanes int8[], due_ats int8[], sla_ats int8[], versions int8[], waiting_for int8[], starts int8[], records bytea,
     keyed int8[], keys bytea, key_expires_ats int8[], lane_names json, now int8,
-    expiring_ats int8[], expiring_ids uuid[]
+    expiring_ats int8[], expiring_ids uuid[], new_events json
 ) returns uuid[] language plpgsql set search_path from current
 -- The settings of our own connections: in a caller's session, too, no plan may depend on what a table held when it was made.
 set enable_seqscan = off set enable_hashjoin = on set jit = off as $$
@@ -23,12 +24,14 @@ declare
     lowest uuid;
     highest uuid;
     may_have_finished boolean;
+    has_events boolean := json_array_length(new_events) > 0;
 begin
     if cardinality(expiring_ids) > 0 then
         insert into expiring (expires_at, id) select * from unnest(expiring_ats, expiring_ids) on conflict do nothing;
     end if;
     if cardinality(ids) = 1 and cardinality(keyed) = 0 then
-        perform enqueue_one(ids[1], lanes[1], due_ats[1], sla_ats[1], versions[1], waiting_for[1], records, lane_names, now);
+        perform enqueue_one(ids[1], lanes[1], due_ats[1], sla_ats[1], versions[1], waiting_for[1], records, lane_names, now,
+                            case when has_events then new_events end);
         return ids;
     end if;
     select min(l.lowest_id::text collate "C")::uuid, max(l.highest_id::text collate "C")::uuid into lowest, highest
@@ -77,10 +80,13 @@ begin
     ), new_counts as (
         insert into uncounted_enqueue (lane, queue, tenant, task, dependency, "group", priority,
                                        ready, scheduled, retrying, parked, lowest_id, highest_id, first_due_at,
-                                       min_span, max_span)
+                                       min_span, max_span, events)
         select l.lane, l.queue, l.tenant, l.task, l.dependency, l."group", l.priority,
                v.ready, v.scheduled, v.retrying, v.parked, l.lowest_id, l.highest_id, v.first_due_at,
-               l.min_span, l.max_span
+               l.min_span, l.max_span, case when has_events then (
+                   select json_agg(e.event) from json_array_elements(new_events) as e (event)
+                   join new_job as j on j.id = (e.event->>'job')::uuid where j.lane = l.lane
+               ) end
         from sums as v join lane_name as l on l.lane = v.lane
     )
     select array_agg(id) into inserted from new_job;

@@ -1,7 +1,8 @@
 -- Store one new job without a key, which is what most calls do, in as few and as small statements as possible.
 -- Reads finished. Inserts into job, uncounted_enqueue, delayed and ready; a job whose id is stored already changes nothing.
 create function enqueue_one(
-    new_id uuid, lane_id int8, due_at int8, sla_at int8, with_version int8, waiting_for int8, new_record bytea, lane_names json, now int8
+    new_id uuid, lane_id int8, due_at int8, sla_at int8, with_version int8, waiting_for int8, new_record bytea, lane_names json, now int8,
+    new_events json
 ) returns void language plpgsql as $$
 #variable_conflict use_variable
 declare
@@ -20,11 +21,11 @@ begin
     end if;
     insert into uncounted_enqueue (lane, queue, tenant, task, dependency, "group", priority,
                                    ready, scheduled, retrying, parked, lowest_id, highest_id, first_due_at,
-                                   min_span, max_span)
+                                   min_span, max_span, events)
     select lane_id, l.queue, l.tenant, l.task, l.dependency, l."group", l.priority, is_ready::int4,
            (not is_ready and waiting_for in (0, 1))::int4, (not is_ready and waiting_for = 2)::int4,
            (not is_ready and waiting_for > 2)::int4, new_id, new_id, case when not is_ready then due_at end,
-           l.min_span, l.max_span
+           l.min_span, l.max_span, new_events
     from json_to_recordset(lane_names) as l (
         queue text, tenant text, task text, dependency text, "group" text, priority int8, min_span int8, max_span int8);
     if not is_ready then

@@ -222,7 +222,8 @@ create table uncounted_enqueue (
     highest_id   uuid not null,
     first_due_at int8,                               -- of the jobs that are not ready
     min_span     int8,                               -- ms until the deadlines of ready jobs, at least; null: none has one
-    max_span     int8                                -- at most
+    max_span     int8,                               -- at most
+    events       json                                -- the enqueues of jobs that tell all; null: of none
 );
 create index uncounted_enqueue_xid on uncounted_enqueue (xid);
 

@@ -5,7 +5,7 @@ select {schema}.enqueue(
     waiting_for => %(waiting_for)s::int8[], starts => %(starts)s::int8[], records => %(records)s::bytea,
     keyed => %(keyed)s::int8[], keys => %(keys)s::bytea, key_expires_ats => %(key_expires_ats)s::int8[],
     lane_names => %(lane_names)s::json, now => %(now)s::int8,
-    expiring_ats => %(expiring_ats)s::int8[], expiring_ids => %(expiring_ids)s::uuid[]
+    expiring_ats => %(expiring_ats)s::int8[], expiring_ids => %(expiring_ids)s::uuid[], new_events => %(events)s::json
 );
 
 -- name: enqueue_in
@@ -25,5 +25,5 @@ from {schema}.enqueue(
     records => cast(%(records)s as bytea), keyed => cast(%(keyed)s as text)::int8[], keys => cast(%(keys)s as bytea),
     key_expires_ats => cast(%(key_expires_ats)s as text)::int8[], lane_names => cast(%(lane_names)s as text)::json,
     now => cast(%(now)s as int8), expiring_ats => cast(%(expiring_ats)s as text)::int8[],
-    expiring_ids => cast(%(expiring_ids)s as text)::uuid[]
+    expiring_ids => cast(%(expiring_ids)s as text)::uuid[], new_events => cast(%(events)s as text)::json
 ) as known_ids;

@@ -7,7 +7,8 @@
 -- ARGV     1: now, names of lanes, and for jobs from an outbox the server's time before they were taken (msgpack)
 --          2: for each job 29 bytes: id, number of its lane from 1 (2), wait (1), due (8), version (2)
 --          3: for each job with a unique key 26 bytes: number of the job from 1 (2), key (16), until when it is kept (8)
---          4 …: the records, in the order of the jobs
+--          4: for each job that tells all: number of the job from 1 (2), length (4), and the event of its enqueue
+--          5 …: the records, in the order of the jobs
 --          last, from an outbox: ids of jobs whose rows are deleted there, 16 bytes each
 -- Returns: {'grown'}: there are keys, and they are kept elsewhere, since there are more partitions; nothing was done
 --          else number of a job, id of the job that has its key, … for each key that was taken

@@ -7,6 +7,7 @@
 -- needs lanes: lanes, load_lanes
 -- needs waiting: new_waiting, add_fresh, write_waiting
 -- needs series: count_enqueued
+-- needs events: record_events
 -- exports: store_new_jobs
 
 local function read_jobs(lane_names, index)
@@ -14,13 +15,22 @@ local function read_jobs(lane_names, index)
   for first = 1, #heads, 29 do
     local id, lane, wait, due, version = struct.unpack('>c16I2BdI2', heads, first)
     ids[#ids + 1] = id
-    local record = ARGV[index + 1 + #ids]
+    local record = ARGV[index + 2 + #ids]
     jobs[#jobs + 1] = {
       id = id, lane = lane_names[lane], wait = wait, due = due, version = version, has_holder = false,
-      deadline = struct.unpack('>d', record, 7), record = record,
+      event = false, deadline = struct.unpack('>d', record, 7), record = record,
     }
   end
   return ids, jobs
+end
+
+-- Gives each job that tells all the event of its enqueue.
+local function read_events(packed, jobs)
+  local place = 1
+  while place <= #packed do
+    local number, event, following = struct.unpack('>I2I4c0', packed, place)
+    jobs[number].event, place = event, following
+  end
 end
 
 -- Returns which jobs are not to be stored, by id: they are stored, or were and are remembered.
@@ -101,7 +111,7 @@ end
 
 local function store_jobs(lane_names, jobs, known, key_values, key_times, now)
   load_lanes(lane_names)
-  local waiting, records, counts = new_waiting(now), {}, {}
+  local waiting, records, counts, events = new_waiting(now), {}, {}, {}
   for _, job in ipairs(jobs) do
     if not known[job.id] and not job.has_holder then
       known[job.id] = true
@@ -109,6 +119,9 @@ local function store_jobs(lane_names, jobs, known, key_values, key_times, now)
       add_fresh(waiting, lane, job)
       counts[job.lane] = (counts[job.lane] or 0) + 1
       records[#records + 1], records[#records + 2] = job.id, job.record
+      if job.event then
+        events[#events + 1], events[#events + 2] = job.id, job.event
+      end
       local queue = queue_of(lane.ref.queue)
       queue.is_changed = queue.is_changed or not queue.is_known
     end
@@ -119,6 +132,7 @@ local function store_jobs(lane_names, jobs, known, key_values, key_times, now)
     call_many('HSET', tag .. ':unique_keys', key_values)
     call_many('ZADD', tag .. ':unique_key_expiry', key_times)
     count_enqueued(now, counts)
+    record_events(events, now)
     for queue in pairs(waiting.sooner_queues) do
       waiting.ready_queues[queue] = true
     end
@@ -126,10 +140,11 @@ local function store_jobs(lane_names, jobs, known, key_values, key_times, now)
   return waiting.ready_queues
 end
 
--- Stores the jobs whose heads, keys and records stand in ARGV from `index` on; the caller flushes. Returns for each key that
+-- Stores the jobs whose heads, keys, events and records stand in ARGV from `index` on; the caller flushes. Returns for each key that
 -- was taken the number of its job and the id of the job that has it; the queues with new ready jobs; and the ids of all jobs.
 function store_new_jobs(lane_names, index, now, is_relayed)
   local ids, jobs = read_jobs(lane_names, index)
+  read_events(ARGV[index + 2], jobs)
   local known = known_ids(ids, is_relayed)
   local taken, key_values, key_times = take_keys(read_keys(ARGV[index + 1], ids, known), ids, jobs, now)
   return taken, store_jobs(lane_names, jobs, known, key_values, key_times, now), ids

@@ -10,11 +10,13 @@
 -- needs settle: settle
 -- needs claim: return_blocked, claim_from_queue
 -- needs series: add_deltas
+-- needs events: record_events
 -- KEYS     1: the partition
 -- ARGV     1: now, session ('' for none), number of the call, limit, queues, settings of the fair choice, whether the claim
 --             asks other partitions too, and if it excludes tasks: these, and which part of tenants and lanes to look at (msgpack)
---          2: heads of the changes, and from 4 on what some of them need: see settle.lua
+--          2: heads of the changes, and from 5 on what some of them need: see settle.lua
 --          3: what the session has counted for series, packed; '' for nothing
+--          4: starts of jobs that earlier calls have leased: id (16), length (4) and event of each
 -- Returns: {'dead'}: the session is not open; nothing was done
 --          {'stale', number of the session's last call}; nothing was done
 --          {'ok', results: see `settle`, next time or '', id of the last notification,
@@ -23,7 +25,7 @@
 --           call, instead of ids and records: '', then id, when it was leased, record, …
 
 local now, session_name, number, limit, queue_names, settings, is_part, exclude = unpack(cmsgpack.unpack(ARGV[1]))
-local heads, counted = ARGV[2], ARGV[3]
+local heads, counted, starts = ARGV[2], ARGV[3], ARGV[4]
 
 local function last_notification()
   local last = call('XREVRANGE', tag .. ':notifications', '+', '-', 'COUNT', 1)[1]
@@ -80,6 +82,16 @@ local function claim_jobs(session)
   return claim.ids, claim.records, next_at < math.huge and next_at or nil
 end
 
+-- Records the starts, before what became of their jobs.
+local function tell_starts()
+  local events, place = {}, 1
+  while place <= #starts do
+    local id, event, following = struct.unpack('>c16I4c0', starts, place)
+    events[#events + 1], events[#events + 2], place = id, event, following
+  end
+  record_events(events, now)
+end
+
 -- Wakes other workers for what this call made ready or released, and did not take itself. A caller with room for more
 -- waits for the next job itself, unless another partition fills it. Returns the id of the last notification, or nil.
 local function notify_others(waiting, released_queues, is_filled)
@@ -119,9 +131,12 @@ if session_name ~= '' then
 end
 
 write_even_when_full()
+if starts ~= '' and not session.is_dead then
+  tell_starts()
+end
 local results, waiting, released_queues = '', new_waiting(now), {}
 if heads ~= '' then
-  results, waiting, released_queues = settle(read_changes(heads, session_name, ARGV, 4), now)
+  results, waiting, released_queues = settle(read_changes(heads, session_name, ARGV, 5), now)
 end
 local ids, records, next_at = {}, {}, nil
 if session and not session.is_dead and limit > 0 then
@@ -132,7 +147,7 @@ if counted ~= '' then
   add_deltas({counted})
 end
 local previous = session and session.number or 0
-if session and (heads ~= '' or counted ~= '' or ids[1]) then
+if session and (heads ~= '' or counted ~= '' or starts ~= '' or ids[1]) then
   -- A call that did nothing is not noted: it can be made again as it is.
   session.number, session.results, session.next_at, session.ids = number, results, next_at or false, concat(ids)
   session.previous = previous

@@ -39,7 +39,7 @@
 --          10: how many fields follow; with an entry also the names of lanes of new jobs, and how many jobs (msgpack)
 --          11 …: for 'record' and 'record_and_apply': fields of `:wanted_limits`, each with its value; a field but '' without
 --             a value is deleted
---          With an entry then the heads, the keys and the records of new jobs, see enqueue.lua, and the heads of changes with
+--          With an entry then the heads, the keys, the events and the records of new jobs, see enqueue.lua, and the heads of changes with
 --          what some of them need, see settle.lua
 -- Returns: {word, version}: 'ok' and the entry's version now, then the results of the changes, and number of a job, id of the
 --          job that has its key, …; 'done': an earlier call has written it; 'lost': the entry has another version;
@@ -221,7 +221,7 @@ if reply then
   return reply
 end
 local jobs_at = 11 + field_count
-local changes_at = jobs_at + 2 + job_count
+local changes_at = jobs_at + 3 + job_count
 local changes = entry and read_changes(ARGV[changes_at], '', ARGV, changes_at + 1) or {}
 if changes[1] then
   local can, results = can_settle(changes, now)

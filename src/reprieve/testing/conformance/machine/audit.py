@@ -11,6 +11,7 @@ from reprieve.core.duration import milliseconds
 from reprieve.core.events import Event, replay
 from reprieve.core.history import rebuild, untold
 from reprieve.core.job import Job
+from reprieve.core.move import Enqueue, Succeed
 from reprieve.core.notice import Notice
 from reprieve.core.status import Status, status_of
 from reprieve.stores.paginate import all_limit_states
@@ -29,9 +30,6 @@ KEPT: tuple[Tally, ...] = ("queue", "task", "dependency")
 """What stores keep counters of."""
 
 UNFINISHED: frozenset[Status] = frozenset(get_args(Status)) - {"succeeded"}
-
-HAPPY = frozenset({"JobStarted", "RetryStarted", "JobSucceeded", "RetrySucceeded"})
-"""Events that a store need not keep."""
 
 
 class Audit:
@@ -103,7 +101,8 @@ class Audit:
         expect_equal(list(back.events), found[::-1][:1_000], "events read backwards")
         expect(back.newest >= self._place, f"the newest event is at {back.newest}, and one was read at {self._place}")
         expect(not back.missed, f"events up to {back.pruned_to} were deleted, and those after {began} are missed")
-        told = [event for _, event in found if event.name not in HAPPY]
+        told = [event for _, event in found if not isinstance(event.move, Enqueue)]
+        self._enqueues([event for _, event in found])
         wanted, self._model.untold = self._model.untold, []
         order = {(event.job_id, event.version): event for event in wanted}
         expect_equal(len(told), len(wanted), f"events among {[event.name for event in told]}")
@@ -114,6 +113,17 @@ class Audit:
             seen[event.job_id] = event.version
         for _, event in found:
             self._told.setdefault(event.job_id, []).append(event)
+
+    def _enqueues(self, found: list[Event]) -> None:
+        """Check that the enqueue of each job that tells all was told once, and before anything else of it."""
+        model, moved = self._model, {job_id for job_id, events in self._told.items() if events}
+        for event in found:
+            if isinstance(event.move, Enqueue):
+                wanted = None if event.job_id in moved else model.untold_enqueues.pop(event.job_id, None)
+                expect_equal(event, wanted, "the enqueue of a job in the stream")
+            moved.add(event.job_id)
+        late = moved & model.untold_enqueues.keys()
+        expect_equal(late, set(), "jobs that have events, but none of their enqueue")
 
     async def _notices(self) -> None:
         """Check that the opening and the end of each session were told once."""
@@ -277,7 +287,7 @@ class Audit:
         left = {(event.job_id, event.version) for _, event in await self._store.events(limit=100_000)}
         model = self._model
         for place, event in model.done.items():
-            if place in left or place in model.forgotten or event.name in HAPPY:
+            if place in left or place in model.forgotten or isinstance(event.move, Succeed):
                 continue
             is_old = event.at + retention.events_for * 1_000 <= retention.now
             expect(is_old or event.job_id not in model.jobs, f"the event {event!r} was pruned before its time")

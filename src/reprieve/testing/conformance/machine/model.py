@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from reprieve.core.audit import AuditEntry
 from reprieve.core.change import Change, give_up
 from reprieve.core.duration import milliseconds
-from reprieve.core.events import Event
+from reprieve.core.events import Event, enqueued, started
 from reprieve.core.fairness.candidates import Capacity
 from reprieve.core.job import CancelRequest, Job
-from reprieve.core.move import LEGAL, Dead, Park, Retry, Start, Succeed, evolve
+from reprieve.core.move import LEGAL, Dead, Enqueue, Park, Retry, Start, Succeed, evolve
 from reprieve.core.rate import Rate
 from reprieve.core.series import COUNTERS, delta_of
 from reprieve.stores import protocol
@@ -63,6 +63,8 @@ class Session:
     is_given_up: bool = False
     """Whether it knows of its death. Until then it goes on as if it lived."""
     last: tuple[Claim, Claimed] | None = None
+    starts: list[Job] = field(default_factory=list)
+    """Jobs whose starts its next claim tells."""
     hand: dict[str, Job] = field(default_factory=dict)
     """The leases that its worker knows of: those whose reply arrived."""
 
@@ -153,6 +155,8 @@ class Model:
         self.forgotten: set[tuple[str, int]] = set()
         self.untold: list[Event] = []
         """Events that must be stored, and are not checked yet."""
+        self.untold_enqueues: dict[str, Event] = {}
+        """Enqueues that must be told before anything else of their jobs, and were not seen yet."""
         self.leases: dict[str, tuple[str, int]] = {}
         """Running jobs: the session and the number of its claim."""
         self.sessions: dict[str, Session] = {}
@@ -180,6 +184,8 @@ class Model:
         """Store a new job."""
         self.jobs[job.id] = self.enqueued[job.id] = job
         self.touched.add(job.id)
+        if job.tells_all:
+            self.untold_enqueues[job.id] = enqueued(job)
         self.counted[job.queue, "enqueued"] += 1
         if job.key:
             kept = KEY_RETENTION_SECONDS if job.key_ttl is None else job.key_ttl
@@ -202,8 +208,8 @@ class Model:
             return frozenset({"missing", "already"} if is_done else {"missing"})
         if is_done:
             return frozenset({"already", "refused"} if place in self.forgotten else {"already"})
-        is_wanted = job.version == change.version and job.session == change.session
-        if is_wanted and job.state in LEGAL[type(change.event.move)][0]:
+        move, is_wanted = change.event.move, job.version == change.version and job.session == change.session
+        if is_wanted and not isinstance(move, Enqueue) and job.state in LEGAL[type(move)][0]:
             return frozenset({"applied"})
         return frozenset({"refused"})
 
@@ -224,6 +230,9 @@ class Model:
         """Move a job: the one place where the model changes one. Only the traceback is not in the event."""
         event = change.event
         before = self.jobs[event.job_id]
+        if isinstance(event.move, Enqueue):
+            message = f"{event!r} is no change of a job"
+            raise AssertionError(message)  # noqa: TRY004 - what a check of a store raises
         after = evolve(before, event.move, event.at)
         if after.cause is not None and change.job.cause is not None:
             after = replace(after, cause=replace(after.cause, traceback=change.job.cause.traceback))
@@ -244,8 +253,12 @@ class Model:
             return
         self.leases.pop(event.job_id, None)
         self.done[place] = event
-        if not isinstance(event.move, Succeed):
+        if not isinstance(event.move, Succeed) or after.tells_all:
             self.untold.append(event)
+
+    def tell_starts(self, claim: Claim) -> None:
+        """Note that the starts of jobs that a session holds are told."""
+        self.untold.extend(map(started, claim.starts))
 
     def ask_to_stop(self, job: Job, request: CancelRequest) -> None:
         """Note a cancel request; the first stands."""

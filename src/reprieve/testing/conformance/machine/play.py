@@ -152,12 +152,15 @@ class Play:
             limit=limit,
             changes=tuple(changes),
             exclude=exclude,
+            starts=tuple(session.starts),
         )
+        session.starts.clear()
         self.changes.extend(changes)
         if session.is_dead:
             self._expect_death(session, claim)
             return None
         claimed, _ = self.driver.write(lambda: self.store.claim(claim))
+        model.tell_starts(claim)
         self._compare(claimed.results, claim.changes)
         for made in changes:
             session.hand.pop(made.job.id, None)
@@ -213,7 +216,7 @@ class Play:
         claim, first = session.last
         claim = replace(claim, now=self.model.now)
         claimed = self.driver.run(self.store.claim(claim))
-        if not first.jobs and "applied" not in first.results:
+        if not first.jobs and "applied" not in first.results and not claim.starts:
             self._follow(session, claim, first, claimed)
             return
         expect_equal(claimed.results, first.results, "the results of a repeated claim")
@@ -236,6 +239,7 @@ class Play:
     def _receive(self, session: Session, claim: Claim, claimed: Claimed) -> None:
         session.last = (claim, claimed)
         session.hand.update((job.id, job) for job in claimed.jobs)
+        session.starts += [job for job in claimed.jobs if job.tells_all]
         self.leases.extend(claimed.jobs)
 
     def _expect_stale(self, claim: Claim) -> None:

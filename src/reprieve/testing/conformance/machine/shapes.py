@@ -79,7 +79,12 @@ _FACTS: dict[str, tuple[object, ...]] = {
     "key": ("", "", "", "", "", "", "k", "l"),
     "lifetime": (None, None, None, None, 60 * SECOND, 5 * SECOND),
     "queue": ("q", "q", "q", "r"),
-    "headers": (None, None, None, Headers(tags=("nightly",), user="ana", own={"origin": "import"})),
+    "headers": (
+        None,
+        None,
+        Headers(tells_all=True),
+        Headers(tags=("nightly",), user="ana", own={"origin": "import"}),
+    ),
     "sla": (None, None, None, 30 * SECOND, 90 * SECOND),
 }
 """What a job may be like, the rare among the frequent."""
