@@ -24,6 +24,7 @@ from reprieve.core.policy import Override
 from reprieve.core.rate import Rate
 from reprieve.core.text import clean
 from reprieve.errors import InvalidId, PayloadTooLarge, ValidationError
+from reprieve.stores.failure_names import with_names
 from reprieve.stores.limit_fields import PAUSE_BITS
 from reprieve.stores.protocol import (
     MAX_EXCLUDED_TASKS,
@@ -165,7 +166,7 @@ def check_change(change: Change, largest_payload: int) -> Change:
     if cause is not None and ("\0" in cause.reason or "\0" in cause.code or "\0" in cause.fingerprint):
         message = f"the cause of job {job.id} must not contain NUL, got {values.shown(cause)}"
         raise ValidationError(message)
-    return stored
+    return with_names(stored)
 
 
 def check_size(data: bytes, what: str, largest: int) -> None:

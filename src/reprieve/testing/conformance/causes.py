@@ -12,7 +12,7 @@ from reprieve.core.job import Cause, Death, Job
 from reprieve.core.move import Park, Retry
 from reprieve.errors import InvalidCursor, ValidationError
 from reprieve.stores.capabilities import Damageable
-from reprieve.stores.protocol import Annotation, CauseGroup, CauseRequest, Retention, Store
+from reprieve.stores.protocol import Annotation, CauseGroup, CauseRequest, Filter, Retention, Store
 from reprieve.testing.conformance.expect import expect, expect_equal, expect_error
 from reprieve.testing.conformance.stage import (
     CANCEL_REQUEST,
@@ -342,6 +342,22 @@ async def check_long_codes_are_counted_by_their_beginning(store: Store) -> None:
     expect_equal(await counts(store, by="code"), {code[:255]: 1}, "dead jobs by a long code")
     await store.apply([change.retry(dead, OPERATOR, START, 60.0)], START)
     expect_equal(await counts(store), {}, "dead jobs by a long fingerprint after a retry")
+
+
+async def check_codes_are_found_as_they_are_counted(store: Store) -> None:
+    worker = await Worker.open(store)
+    for number, odd in enumerate(("4\u00a050", "tab\there", "x" * 300, "größe", "zero\u200bwidth")):
+        dead = await died(store, worker, replace(BUSY, code=odd, fingerprint=f"{number}{odd}"), tenant="acme")
+        (name,) = await counts(store, by="code")
+        (fingerprint,) = await counts(store)
+        found = await store.find(Filter(codes=(name,), fingerprints=(fingerprint,)), START)
+        expect_equal([job.id for job in found.jobs], [dead.id], f"jobs with the code {name!r}")
+        cause = found.jobs[0].cause
+        expect(cause is not None and (cause.code, cause.fingerprint) == (name, fingerprint), f"the cause {cause!r}")
+        hit = await counts(store, by="tenant", fingerprint=fingerprint)
+        expect_equal(hit, {"acme": 1}, f"tenants that {fingerprint!r} hits")
+        again = change.retry(found.jobs[0], OPERATOR, START, 60.0)
+        await store.apply([again, change.cancel(again.job, OPERATOR, START)], START)
 
 
 async def check_many_failures_of_several_tenants_are_counted_in_one_call(store: Store) -> None:
