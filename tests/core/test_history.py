@@ -91,6 +91,12 @@ def test_starts_and_successes_that_were_stored_are_used() -> None:
     assert rebuild(ended.job, [started.event]) == rebuild(ended.job, [started.event, ended.event]) == ended.job
 
 
+def test_a_start_that_is_told_after_the_end_of_its_attempt_changes_nothing() -> None:
+    started = change.lease(SCHEDULED, "w", NOW)
+    ended = change.settle(started.job, Succeed(), NOW + 5)
+    assert replay(SCHEDULED, [ended.event, started.event]) == ended.job
+
+
 @pytest.mark.parametrize("lost", [0, 1])
 def test_a_job_with_missing_events_is_not_rebuilt(lost: int) -> None:
     job, events = lived(Start(session="w"), FAILED, Start(session="v"), FAILED, Start(session="u"), FAILED)

@@ -84,7 +84,9 @@ def replay(job: Job, events: Iterable[Event]) -> Job:
     `MissingEvents` when another move is missing.
     """
     for event in events:
-        if isinstance(event.move, Enqueue):
+        is_late = isinstance(event.move, Start) and event.version <= job.version
+        if isinstance(event.move, Enqueue) or is_late:
+            # A worker tells a start with its next claim; another change may have ended the attempt by then.
             continue
         if event.version == job.version + 2 and event.started_at is not None and job.state == "waiting":
             job = evolve(job, Start(session=event.session), event.started_at)

@@ -46,10 +46,19 @@ def merge_looks(
         taken = [one.found for one in chosen if one.look == number]
         is_whole = len(taken) == len(looked.found)
         following.append(looked.resume if is_whole else taken[-1].position if taken else start)
-    reached = [looked.reached_at for looked in looks if looked.reached_at is not None]
-    reached_at = (max(reached) if newest else min(reached)) if reached else None
+    has_more = any(position is not None for position in following)
+    reached_at = _reached_at(chosen, looks, newest=newest) if has_more else None
     merged = [one.found for one in chosen]
     return Look(merged, None, sum(looked.examined for looked in looks), reached_at), following
+
+
+def _reached_at(chosen: Sequence[_Ranked], looks: Sequence[Look], *, newest: bool) -> int | None:
+    """Return how far a page got that goes on: to its last job, or, if it has none, as far as every look did."""
+    last = chosen[-1].found.position.key if chosen else None
+    if last is not None:
+        return last.at
+    reached = [looked.reached_at for looked in looks if looked.reached_at is not None]
+    return (max(reached) if newest else min(reached)) if reached else None
 
 
 def _rank(position: Position, *, newest: bool) -> _Rank:

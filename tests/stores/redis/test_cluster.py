@@ -95,6 +95,8 @@ LATER = {
     "notices_are_told_among_events",
     "job_that_cannot_be_read_dies_as_others_do_and_is_counted_once",
     "long_cancel_request_is_cut_and_the_store_stays_readable",
+    "batch_that_tells_all_is_told_once_and_in_order",
+    "events_of_many_writes_are_read_in_either_order",
 }
 """Events of several partitions are kept back for a second."""
 
@@ -108,11 +110,16 @@ MERGED = {
     "sessions_are_told_once",
     "limits_are_told_with_their_change",
     "gate_is_told_with_its_entry_and_only_once",
+    "only_the_job_that_has_a_key_tells_its_enqueue",
 }
 """The same, which hold where events are not kept back."""
 
-WIDER = {"search_for_events_says_how_far_it_got"}
-"""A search looks at so many events of each partition."""
+WIDER = {
+    "search_for_events_says_how_far_it_got",
+    "search_that_finds_nothing_looks_at_few_jobs_and_says_how_far_it_got",
+    "many_jobs_of_one_millisecond_come_page_by_page",
+}
+"""A search looks at so many jobs, or events, of each partition."""
 
 ROUNDED = {
     "prune_keeps_so_many_succeeded_jobs_of_each_queue",

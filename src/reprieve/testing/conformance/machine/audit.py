@@ -67,7 +67,7 @@ class Audit:
         for job_id in model.jobs:
             model.require_sense(job_id)
         await self.events()
-        await self._notices()
+        await self.notices()
         for job in found:
             self._rebuilt(job)
         await self._tally()
@@ -125,7 +125,7 @@ class Audit:
         late = moved & model.untold_enqueues.keys()
         expect_equal(late, set(), "jobs that have events, but none of their enqueue")
 
-    async def _notices(self) -> None:
+    async def notices(self) -> None:
         """Check that the opening and the end of each session were told once."""
         page = await self._store.read_events(EventQuery(after=self._noticed, only="notices"))
         self._noticed = page.position

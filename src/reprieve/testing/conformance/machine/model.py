@@ -256,6 +256,10 @@ class Model:
         if not isinstance(event.move, Succeed) or after.tells_all:
             self.untold.append(event)
 
+    def holds(self, session: str, job: Job) -> bool:
+        """Return whether a session still holds a job as it was leased."""
+        return self.leases.get(job.id, ("", 0))[0] == session and self.jobs[job.id].version == job.version
+
     def tell_starts(self, claim: Claim) -> None:
         """Note that the starts of jobs that a session holds are told."""
         self.untold.extend(map(started, claim.starts))

@@ -152,7 +152,7 @@ class Play:
             limit=limit,
             changes=tuple(changes),
             exclude=exclude,
-            starts=tuple(session.starts),
+            starts=tuple(job for job in session.starts if model.holds(session.name, job)),
         )
         session.starts.clear()
         self.changes.extend(changes)
@@ -345,6 +345,7 @@ class Play:
     def prune(self, retention: Retention) -> bool:
         """Forget what has ended; return whether that is all."""
         self.driver.run(self.audit.events())
+        self.driver.run(self.audit.notices())
         pruned = self.driver.run(self.store.prune(retention))
         self.driver.run(self.audit.pruned(retention, pruned))
         return pruned.is_all
