@@ -57,8 +57,8 @@ BUGS = (
     Bug(
         "a repeated claim counts for series again",
         "claim.py",
-        "if request.changes or leased or request.series:",
-        "if request.changes or leased:",
+        "if request.changes or leased or request.series or request.starts:",
+        "if request.changes or leased or request.starts:",
         "what_a_session_counts_is_added_once",
     ),
     Bug(

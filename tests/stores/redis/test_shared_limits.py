@@ -226,8 +226,8 @@ async def test_limiter_whose_holder_died_on_the_way_is_held_everywhere(
         first = dying._partitions[0]  # noqa: SLF001 - the last that it speaks to
         compare_and_set = first.compare_and_set
 
-        async def swap_and_die(*call: Any) -> Any:  # noqa: ANN401 - as it answers
-            entry = await compare_and_set(*call)
+        async def swap_and_die(*call: Any, **options: Any) -> Any:  # noqa: ANN401 - as it answers
+            entry = await compare_and_set(*call, **options)
             await dying.close()
             return entry
 
