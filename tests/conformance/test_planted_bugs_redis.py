@@ -19,8 +19,8 @@ BUGS = (
     Bug(
         "a repeated claim counts for series again",
         "lua/settle_and_claim.lua",
-        "if session and (heads ~= '' or counted ~= '' or ids[1]) then",
-        "if session and (heads ~= '' or ids[1]) then",
+        "if session and (heads ~= '' or counted ~= '' or starts ~= '' or ids[1]) then",
+        "if session and (heads ~= '' or starts ~= '' or ids[1]) then",
         "what_a_session_counts_is_added_once",
     ),
     Bug(

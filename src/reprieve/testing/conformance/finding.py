@@ -323,7 +323,13 @@ async def check_tally_follows_every_move(store: Store) -> None:
 
 
 async def _statuses(store: Store, at: int) -> dict[str, int]:
-    return {name: count for name, count in (await store.tally("status", Filter(), at)).counts.items() if count}
+    """Return the tally by status; that of the only tenant, which a store may count otherwise, must be the same."""
+    of_all, of_tenant = [
+        {name: count for name, count in (await store.tally("status", wanted, at)).counts.items() if count}
+        for wanted in (Filter(), Filter(tenants=("",)))
+    ]
+    expect_equal(of_tenant, of_all, "the tally by status of the only tenant")
+    return of_all
 
 
 async def check_gauges_say_what_runs(store: Store) -> None:
