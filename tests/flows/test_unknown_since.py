@@ -225,5 +225,7 @@ async def test_many_jobs_that_are_not_ready_for_long_hide_no_other(fleet: Fleet)
     assert worker.next_check_at == fleet.clock.now() + 1_000
     fleet.pass_time(1_000)
     await worker.check()
-    assert await fleet.statuses() == {"ready": 1_500, "dead": 1}
+    # A tally looks at so many due jobs only; the others count as scheduled.
+    counts = await fleet.statuses()
+    assert (counts.pop("dead"), sum(counts.values())) == (1, 1_500)
     assert worker.next_check_at == fleet.clock.now() + MINUTE_MS - 1_000, "every job was looked at"
