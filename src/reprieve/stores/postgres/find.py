@@ -95,7 +95,7 @@ class Search(SqlSearch[str]):
     def _uncounted(self) -> dict[int, str]:
         """The lanes whose last enqueues are not counted yet, each with the lowest id of these; perhaps not all."""
         rows = self._tx.all(self._sql["uncounted_lanes"], {"most": MAX_UNCOUNTED})
-        self._has_more_uncounted = sum(row[2] for row in rows) >= MAX_UNCOUNTED
+        self._has_more_uncounted = sum(enqueues for _, _, enqueues in rows) >= MAX_UNCOUNTED
         return {lane: lowest_id for lane, lowest_id, _ in rows}
 
     def _uncounted_lanes(self, group: LaneGroup, most: int) -> Iterable[int]:
@@ -120,12 +120,12 @@ class Search(SqlSearch[str]):
     def uncounted(self) -> Part:
         """Return what was enqueued and no claim has counted yet, of so many rows."""
         rows = self._tx.all(self._sql["uncounted_counts"], {"most": MAX_UNCOUNTED})
-        self._load_lanes(row[0] for row in rows)
+        self._load_lanes(lane for lane, *_ in rows)
         lanes = [
             LaneCount(self._lane(lane), self._is_held(lane), dict(zip(COUNTERS, numbers, strict=False)))
             for lane, _, *numbers in rows
         ]
-        return Part(lanes, sum(row[1] for row in rows) < MAX_UNCOUNTED)
+        return Part(lanes, sum(enqueues for _, enqueues, *_ in rows) < MAX_UNCOUNTED)
 
     def _may_have_part(self, job: str, parts: Sequence[str]) -> bool:
         return has_part(job.replace("-", ""), parts)
